@@ -35,8 +35,8 @@ def outcome_row(name: str, result: Result) -> Row:
 
 
 def holds(result: Result) -> bool:
-    """Return whether the run passed: nothing changed, lost or left without an end, no slot busy, no other
-    failure.
+    """Return whether the run passed: no answer was changed, lost or left without an end, no slot is busy, and
+    nothing else failed.
     """
     return not (result.tally.failures or result.failures or result.n_left_running)
 

@@ -131,7 +131,7 @@ def _expectation(kept: Retention | None) -> str:
         return "A model with the same tokenizer needs no translation"
     percent = f"{100 * kept.share:.0f} %"
     return (
-        f"Expect about {percent} of the acceptance with the lead's tokenizer, as measured on "
+        f"Expect about {percent} of the acceptance of a model with the lead's tokenizer, as measured on "
         f"{kept.n_tokens} tokens of the draft model's own text"
     )
 

@@ -198,10 +198,10 @@ def _gain(fewer: SpeedForecast, more: SpeedForecast) -> str:
 
 
 def _contention(split: SplitTimes, draft_model: str) -> str:
-    name = f" and {draft_model}" if draft_model else ""
+    name = f" with {draft_model}" if draft_model else ""
     return (
-        f"With a back on {_cores(split.back_cpus)}{name}: a step {_ms(split.steps[1])}, a draft token "
-        f"{_ms(split.token_s)}. While both compute, they take {split.lead_factor:.2f} and "
+        f"With a back on {_cores(split.back_cpus)}{name}, a step takes {_ms(split.steps[1])}, a draft token "
+        f"{_ms(split.token_s)}. While lead and back both compute, these take {split.lead_factor:.2f} and "
         f"{split.back_factor:.2f} times as long."
     )
 

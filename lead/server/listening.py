@@ -1,9 +1,9 @@
 """The listening socket: opened here, passed by systemd, or taken over from a running lead.
 
-Replacing a running lead loses no connection. The old lead waits at a Unix socket that only its user can open.
-The new lead (`lead --takeover`) gets a copy of the listening socket there, loads its model, begins to accept
-connections, and tells the old lead. From then on the old lead accepts no connections, and it ends after its
-last answer. Both have the same socket, so every client that connects is in its queue.
+Replacing a running lead loses no connection. The old lead waits at a Unix socket that only the lead's user
+can open. The new lead (`lead --takeover`) gets a copy of the listening socket there, loads its model, begins
+to accept connections, and tells the old lead. From then on the old lead accepts no connections, and it ends
+after its last answer. Both have the same socket, so every client that connects is in its queue.
 """
 
 import asyncio

@@ -44,8 +44,8 @@ class RpcOptions(OptionGroup):
     rpc: CommaList = Field(
         (),
         description="comma-separated RPC workers (host:port). A worker is a machine that runs `lead "
-        "rpc-worker` or llama.cpp's rpc-server. Workers compute the first of the --n-gpu-layers "
-        "layers, in proportion to their free memory or --tensor-split. RPC has no encryption or "
+        "rpc-worker` or llama.cpp's rpc-server. Workers compute the first layers of --n-gpu-layers, "
+        "each in proportion to its free memory or to --tensor-split. RPC has no encryption or "
         "authentication: use loopback, a tunnel or a closed network. Needs a llama.cpp with RPC "
         "(CMAKE_ARGS=-DGGML_RPC=ON make setup)",
     )

@@ -84,7 +84,7 @@ class Layout(Sequence[Span]):
     """Spans, and the passes that compute them. Iterates over its spans.
 
     can_roll_back: the slots from which some of the decoded tokens can be removed afterwards. n_ubatches: how
-    often llama.cpp reads all weights, if only unequal lengths divide a pass into ubatches.
+    often llama.cpp reads all weights if it divides passes into ubatches only where lengths differ.
     """
 
     spans: list[Span]

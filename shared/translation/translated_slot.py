@@ -101,7 +101,7 @@ class TranslatedSlot:
     def fork(self, source: "TranslatedSlot", n_tokens: int) -> int:
         """Take over the first target tokens of another slot; return the number of draft tokens within them.
 
-        Fill `decoded` next (`DecodedText.copy_from`).
+        The caller must fill `decoded` next (`DecodedText.copy_from`).
         """
         self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class
         self._text = source._text[: self._ends[-1]]  # noqa: SLF001 - of the same class

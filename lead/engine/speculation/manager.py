@@ -181,8 +181,8 @@ class SpeculationManager:
         return self._batching.widths.width(n_tokens, n_draft)
 
     def on_commit(self, committed: Verification, now: float) -> None:
-        """Record one sequence's tokens of a step, which backs get at the time `now`; call `count`
-        afterwards.
+        """Record the tokens that a step gave one sequence. now: the time at which backs get them. The caller
+        must call `count` afterwards.
         """
         drafts = committed.drafts
         drafts.extend(committed.start, committed.tokens, now)

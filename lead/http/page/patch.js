@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 const described = new WeakMap(); // what each node was made of
 
 /**
- * Replace the children of `parent` from index `from` on by the elements that `wanted` describes. A description is a
+ * Replace `parent`'s children, starting at index `from`, with the elements that `wanted` describes. A description is a
  * text, {tag, of, children}, or {key, build}, where `build()` makes the element, which stays while its key is the same.
  * An element with `isSettled` is not compared again.
  */

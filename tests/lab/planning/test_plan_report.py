@@ -107,7 +107,7 @@ def test_what_was_measured_is_said(report):
     assert "60 of 80 tokens were right: 75%, with a 95 % confidence interval of 65% to 83%." in text
     assert "A step of one token takes 50 ms, 1.10 times as long with 4 and 1.60 times as long with 8." in text
     assert "The draft model takes 5 ms for a token, 0.100 of a step" in text
-    assert "While both compute, they take 1.10 and 1.50 times as long" in text
+    assert "While lead and back both compute, these take 1.10 and 1.50 times as long" in text
 
 
 def test_what_its_columns_mean_is_said(report):
@@ -147,7 +147,7 @@ def test_of_several_draft_models_the_best_is_named_for_each_place(report):
         in text
     )
     assert "a.gguf takes 5 ms for a token, 0.100 of a step" in text
-    assert "With a back on 1 core (3) and a.gguf: a step" in text
+    assert "With a back on 1 core (3) with a.gguf, a step takes" in text
     expected = ["draft model in the engine: a.gguf", "back on another machine, 1 ms away: b.gguf"]
     assert json.loads(several.to_json())["best_by_place"] == expected
     assert "The best draft model for each place" not in str(report)
