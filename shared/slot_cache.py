@@ -90,7 +90,7 @@ class StoredText:
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
-        """Replace the snapshots by the snapshots on disk, with these `keys`."""
+        """Replace the snapshots with the snapshots on disk, which get these `keys`."""
         assert self.saved
         snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
         self.parts = [each for each in snapshots if each.kind == "text"]

@@ -69,7 +69,7 @@ class Submit(BaseModel, frozen=True):
 
     @property
     def text(self) -> list[int]:
-        """`tokens` without the rows of images: the token positions that samplers, drafts and events use."""
+        """`tokens` without the rows of images; samplers, drafts and events count positions in this list."""
         return without_images(self.tokens) if self.images else self.tokens
 
     @property

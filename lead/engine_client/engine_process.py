@@ -22,8 +22,8 @@ class EngineProcess(ConnectedChild):
     async def start(cls, grammars: int, log_options: Sequence[str], shared: Sequence[int] = ()) -> Self:
         """Start an engine process; raises OSError.
 
-        grammars: a descriptor for asking about grammars (`shared.sandbox.Sandbox.share`). shared: further
-        descriptors to inherit, which `Load` names.
+        grammars: the file descriptor of the fork server for grammars (`shared.sandbox.Sandbox.share`).
+        shared: further descriptors to inherit, which `Load` names.
         """
         return await cls.connected(
             lambda socket: child_command("lead.engine", str(socket), str(grammars), *log_options),

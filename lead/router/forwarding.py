@@ -45,7 +45,8 @@ class Forwarder:
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """Refuse requests that wait for a model. Responses in progress end with their models."""
+        """Refuse requests that wait for a model. A response in progress ends when its model's process ends.
+        """
         self._host.refuse_all(reason)
 
     async def close(self) -> None:

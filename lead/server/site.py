@@ -17,7 +17,7 @@ from shared.seams import plugged
 
 class Companion(Protocol):
     async def start(self) -> None:
-        """Start the service; called once the program has its address. An exception ends the program."""
+        """Start the service, after the program has its address. An exception ends the program."""
 
     async def end(self) -> None:
         """End the service; called when the program ends, even if `start` was not called."""

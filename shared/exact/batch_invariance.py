@@ -2,9 +2,9 @@
 
 llama.cpp chooses its kernels by the number of tokens that are decoded together, the batch size. Sizes whose
 logits are bit-identical form a class. The classes depend on the weights, the options and the CPU
-(`shared.exact.invariance_probe` measures them). `InvariantSizes` has a class for the tokens of prompts, and
-one for generated tokens. `invariant_passes` splits and pads a batch so that each token is decoded in a size
-of its class.
+(`shared.exact.invariance_probe` measures them). `InvariantSizes` has two of these classes, for the tokens of
+prompts and for generated tokens. `invariant_passes` splits and pads a batch so that each token is decoded in
+a size of its class.
 """
 
 from collections.abc import Iterator, Sequence

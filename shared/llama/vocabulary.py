@@ -168,9 +168,9 @@ class Vocabulary:
         beginning.
 
         add_special: add the tokens that the model wants around a prompt. BOS is not added if the text begins
-        with it, as the output of chat templates does. parse_special: read the texts of control tokens as
-        these tokens; never set it for text that must not be able to end a turn. breaks: ascending positions
-        that no control token may contain (see `SpecialTokens.split`).
+        with it, as the output of chat templates does. parse_special: read the text of a control token as that
+        token. Do not set it for text of a client, which could end a turn. breaks: ascending positions that no
+        control token may contain (see `SpecialTokens.split`).
         """
         before, after = self._around if add_special else (_NONE, _NONE)
         return self._encode(text, before, parse_special=parse_special, breaks=breaks) + after
