@@ -45,8 +45,7 @@ class Forwarder:
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """Refuse requests that wait for a model. A response in progress ends when its model's process ends.
-        """
+        """Refuse requests that wait for a model. A response in progress ends with its model's process."""
         self._host.refuse_all(reason)
 
     async def close(self) -> None:
