@@ -45,12 +45,8 @@ class SequenceMetrics:
             registry=registry,
         )
         self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
-        self._drafted_by = self._by_source(
-            "draft", "Verified draft tokens from the lead itself, without backs", registry
-        )
-        self._accepted_by = self._by_source(
-            "accepted", "Accepted draft tokens from the lead itself, without backs", registry
-        )
+        self._drafted_by = self._by_source("draft", "Verified draft tokens, except of backs", registry)
+        self._accepted_by = self._by_source("accepted", "Accepted draft tokens, except of backs", registry)
         ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
         # vLLM's names, but for the prefix
